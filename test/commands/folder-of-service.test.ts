@@ -46,7 +46,7 @@ const readyz = async () => (await fetch(`${service.issuer}/readyz`)).json()
 /** Waits until the service has refused the folder, or uses it. */
 const until = (state: 'refused' | 'used') =>
   expect
-    .poll(readyz, { timeout: 10_000 })
+    .poll(readyz)
     .toEqual(
       state === 'refused'
         ? { status: 'ready', checks: { config: 'warning' } }
@@ -85,13 +85,10 @@ function send(params: Record<string, string>) {
 async function explain(id: string) {
   let stdout = ''
   await expect
-    .poll(
-      async () => {
-        ;({ stdout } = await usher('config', 'explain', id))
-        return stdout
-      },
-      { timeout: 15_000 },
-    )
+    .poll(async () => {
+      ;({ stdout } = await usher('config', 'explain', id))
+      return stdout
+    })
     .toContain('wrong ')
   return stdout
 }
@@ -133,7 +130,7 @@ test('a failure is compared with the values of its time, also when the folder is
   expect(await explain(id)).toMatch(/^wrong +no client has this client_id\n/)
   write('clients/later.yaml', client('later'))
   const status = async () => (await send({ client_id: 'later' })).status
-  await expect.poll(status, { timeout: 10_000 }).toBe(303)
+  await expect.poll(status).toBe(303)
   const text = await explain(id)
   expect(text).toMatch(/^wrong +no client had this client_id then/)
   expect(text).toMatch(/\nregistered +demo, wiki\n/)
@@ -180,8 +177,8 @@ test('a value that takes effect after a restart is named until then', async () =
   write('usher.yaml', { listen: { keep_alive: '20 s' } })
   const note = async () => (await usher('config', 'explain', 'listen.keep_alive')).stdout
   await expect
-    .poll(note, { timeout: 15_000 })
+    .poll(note)
     .toMatch(/^The running service has other values of these keys until it is restarted: listen\n/)
   restore()
-  await expect.poll(note, { timeout: 15_000 }).toMatch(/^listen\.keep_alive/)
+  await expect.poll(note).toMatch(/^listen\.keep_alive/)
 })

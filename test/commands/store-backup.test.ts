@@ -448,7 +448,7 @@ test('a running node notices that its store was emptied, and does not use a seco
       (await records()).map(async name => [name, await operator.dumpBuffer(name)] as const),
     )
     await operator.flushall()
-    await expect.poll(ready, { timeout: 15_000, interval: 100 }).toBe(503)
+    await expect.poll(ready, { interval: 100 }).toBe(503)
     await expect.poll(problems).toMatchObject([{ level: 50, state: 'wrong' }])
     expect(problems()[0]?.found).toContain('the store was emptied')
 
@@ -456,7 +456,7 @@ test('a running node notices that its store was emptied, and does not use a seco
     await operator.flushall()
     const added = await usher(['accounts', 'add', '--username', 'grace'], own.url)
     expect(added.code).toBe(0)
-    await expect.poll(() => problems().length, { timeout: 15_000 }).toBeGreaterThan(0)
+    await expect.poll(() => problems().length).toBeGreaterThan(0)
     const before = await records()
     const query = '?client_id=web&response_type=code&scope=openid'
     const answer = await fetch(`${service.issuer}/api/oauth/authorize${query}`)
@@ -471,7 +471,7 @@ test('a running node notices that its store was emptied, and does not use a seco
     // The old content of the store is restored.
     await operator.flushall()
     for (const [name, dump] of saved) await operator.restore(name, 0, dump)
-    await expect.poll(ready, { timeout: 15_000, interval: 100 }).toBe(200)
+    await expect.poll(ready, { interval: 100 }).toBe(200)
     expect(await keys()).toEqual(published)
     await expect.poll(() => problems().at(-1)).toMatchObject({ level: 30, state: 'ok' })
   } finally {

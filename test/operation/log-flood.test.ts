@@ -31,7 +31,7 @@ test('failed requests get at most a hundred log lines a second, and one line cou
     linesSince(start)
       .filter(({ event }) => event === 'log_limited')
       .reduce((sum, { left_out }) => sum + left_out, 0)
-  await expect.poll(() => failed().length + counted(), { timeout: 5000 }).toBe(FLOOD)
+  await expect.poll(() => failed().length + counted()).toBe(FLOOD)
 })
 
 test('a flood of one network leaves log lines for the failed requests of others', async () => {
@@ -80,7 +80,7 @@ test('an unhandled rejection is logged, and the service continues', async () => 
     NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(reject)}`,
   })
   process.kill(service.child.pid ?? 0, 'SIGUSR2')
-  await expect.poll(service.stdout, { timeout: 5000 }).toContain('promise rejected')
+  await expect.poll(service.stdout).toContain('promise rejected')
   expect(service.stdout()).toContain('nobody waits')
   expect((await fetch(`${service.issuer}/readyz`)).status).toBe(200)
   expect(await service.stop()).toBe(0)

@@ -46,20 +46,18 @@ test('a running node logs an operator command once, without a name, and its metr
     await usher('keys', 'rotate', '--json'),
   )
   const [first, second, third] = ['account_added', 'account_disabled', 'keys_rotated']
-  await expect.poll(names, { timeout: 15_000 }).toEqual([first, second, third])
+  await expect.poll(names).toEqual([first, second, third])
   expect(operatorEvents()[0]).toMatchObject({
     account,
     by: expect.any(String),
     at: expect.any(String),
   })
   expect(operatorEvents()[1]).toMatchObject({ account })
-  await expect
-    .poll(service.stdout, { timeout: 15_000 })
-    .toContain('"log":"audit","event":"keys_changed"')
+  await expect.poll(service.stdout).toContain('"log":"audit","event":"keys_changed"')
   expect(service.stdout()).not.toContain('lovelace')
   const next = rotated.keys.filter(({ state }) => state === 'next').map(({ from }) => from)
   const metrics = { states: ['current', 'next'], change: Math.min(...next) }
-  await expect.poll(keyMetrics, { timeout: 20_000 }).toEqual(metrics)
+  await expect.poll(keyMetrics).toEqual(metrics)
 })
 
 test('a command that ran while the service was stopped is logged at its next start, and is in the activity of the user', async () => {
@@ -73,9 +71,7 @@ test('a command that ran while the service was stopped is logged at its next sta
   expect(await recentActivity(records, id)).toMatchObject([{ event: 'password_set' }])
   await opened.close()
   service = await start()
-  await expect
-    .poll(names, { timeout: 15_000 })
-    .toEqual(['account_enabled', 'password_set', 'store_resealed'])
+  await expect.poll(names).toEqual(['account_enabled', 'password_set', 'store_resealed'])
 })
 
 test('an event is removed after it was logged: a node that dies before is followed by another', async () => {

@@ -10,6 +10,7 @@ import { mapOf } from '../../src/store/values.ts'
 import { directoryIn } from '../support/directory.ts'
 import { temporaryFolder } from '../support/folder.ts'
 import { refresh, tokens } from '../support/journey.ts'
+import { PATIENCE_MS } from '../support/patience.ts'
 import { freePort } from '../support/ports.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { type Service, startService } from '../support/service.ts'
@@ -47,7 +48,6 @@ const resume = () => process.kill(redis.pid, 'SIGCONT')
 /** The node, for steps that need only its issuer. */
 const at = (node = 0) => nodes[node] as unknown as Usher
 const rotate = (token: string, node = 0) => refresh(at(node), token)
-const eventually = { timeout: 15_000, interval: 100 }
 const signsIn = (node: number) =>
   tokens(at(node)).then(
     () => true,
@@ -56,7 +56,7 @@ const signsIn = (node: number) =>
 
 // After an outage each node connects to Redis again in its own time, once for reading and once for writing.
 beforeEach(async () => {
-  for (const node of nodes.keys()) await expect.poll(() => signsIn(node), eventually).toBe(true)
+  for (const node of nodes.keys()) await expect.poll(() => signsIn(node)).toBe(true)
 })
 
 test('a client that retries after an outage gets the refresh token whose response it lost', async () => {
@@ -69,7 +69,7 @@ test('a client that retries after an outage gets the refresh token whose respons
     await setTimeout(1_000)
   }
   resume()
-  await expect.poll(async () => (await rotate(refresh_token)).status, eventually).toBe(200)
+  await expect.poll(async () => (await rotate(refresh_token)).status).toBe(200)
   expect((await rotate(refresh_token)).body.refresh_token).toBe(lost.body.refresh_token)
 })
 
@@ -79,8 +79,8 @@ test('an outage ends in a process without requests: a used refresh token stays u
   expect((await fetch(`${nodes[0]?.issuer}/readyz`)).status).toBe(503)
   resume()
   const isReady = async () => (await fetch(`${nodes[1]?.issuer}/readyz`)).status
-  await expect.poll(isReady, eventually).toBe(200)
-  await expect.poll(async () => (await rotate(refresh_token, 1)).status, eventually).toBe(200)
+  await expect.poll(isReady).toBe(200)
+  await expect.poll(async () => (await rotate(refresh_token, 1)).status).toBe(200)
   // The grace period begins anew when the first node learns that the outage has ended: by its second check at
   // the latest, because the first may meet a connection that is not made anew yet.
   await setTimeout(2 * CHECK_MS + GRACE_MS + 2_000)
@@ -92,10 +92,10 @@ test('a configuration that was changed during an outage takes effect after it', 
   const client = { ...CLIENTS.spa, client_id: 'added' }
   writeFileSync(join(folder, 'clients/added.yaml'), JSON.stringify(client))
   const refused = () => nodes[0]?.stdout().includes('the configuration is not in force yet')
-  await expect.poll(refused, eventually).toBe(true)
+  await expect.poll(refused).toBe(true)
   resume()
   const loaded = () => nodes[0]?.stdout().includes('"event":"config_loaded"')
-  await expect.poll(loaded, { ...eventually, timeout: 25_000 }).toBe(true)
+  await expect.poll(loaded, { timeout: 2 * PATIENCE_MS }).toBe(true)
   const { config } = mapOf(await (await fetch(`${nodes[0]?.issuer}/readyz`)).json())
   expect(config).toBeUndefined()
 })

@@ -83,8 +83,8 @@ test('SIGTERM lets requests in flight finish, refuses new ones, and exits 0', as
       ({ status }) => status,
       () => 'refused',
     )
-  await expect.poll(ready, { timeout: 5000 }).toBe(503)
-  await expect.poll(ready, { timeout: 15_000 }).toBe('refused')
+  await expect.poll(ready).toBe(503)
+  await expect.poll(ready).toBe('refused')
   socket.write(body)
   await once(socket, 'close')
   expect(answer).toMatch(/^HTTP\/1\.1 401 /)
@@ -97,9 +97,7 @@ test('an invalid configuration prevents the start, and all of its errors are rep
     join(config, 'usher.yaml'),
     'issuer: http://id.example.org\nlisten:\n  prot: 3000\n',
   )
-  const started = performance.now()
   const report = await startService({ USHER_STORE, USHER_CONFIG: config }).catch(String)
-  expect(performance.now() - started).toBeLessThan(5000)
   expect(report).toContain(`${join(config, 'usher.yaml')}:3:3  listen.prot: unknown key`)
 })
 

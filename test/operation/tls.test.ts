@@ -66,7 +66,7 @@ test('a connection that never begins TLS ends after ten seconds', async () => {
   await once(socket, 'close')
   const seconds = (performance.now() - began) / 1000
   expect(seconds).toBeGreaterThan(9)
-  expect(seconds).toBeLessThan(13)
+  expect(seconds).toBeLessThan(20)
 })
 
 test('an https issuer answers over its own TLS', async () => {
@@ -133,14 +133,10 @@ test.each([
 
 test('a new certificate is used without a restart; an incomplete one changes nothing', async () => {
   writeFileSync(join(folder, 'current.pem'), 'half a certificate')
-  await expect
-    .poll(() => service.stdout(), { timeout: 8000 })
-    .toContain('certificate kept as it was')
+  await expect.poll(() => service.stdout()).toContain('certificate kept as it was')
   await discovery('first')
   for (const end of ['pem', 'key']) {
     copyFileSync(join(folder, `second.${end}`), join(folder, `current.${end}`))
   }
-  await expect
-    .poll(() => discovery('second').catch(String), { timeout: 8000 })
-    .toHaveProperty('issuer')
+  await expect.poll(() => discovery('second').catch(String)).toHaveProperty('issuer')
 })

@@ -107,7 +107,7 @@ describe('on a SQLite file', () => {
   test('workers share the store, and their metrics add up', async () => {
     const families = await signIns(service, 2)
     const load = startLoad(service.issuer, [Number(new URL(service.issuer).port)], families, 100)
-    await expect.poll(load.answeredSoFar, { timeout: 10_000 }).toBeGreaterThan(40)
+    await expect.poll(load.answeredSoFar).toBeGreaterThan(40)
     expect((await load.stop()).failed).toEqual([])
     for (let i = 0; i < 4; i++) await ask(service, '/.well-known/openid-configuration')
     const sum = await metricsOf(service)
@@ -125,12 +125,12 @@ describe('on a SQLite file', () => {
       eventsOf(service, 'config_loaded').flatMap(({ changes, worker }) =>
         changes?.includes(change) ? [worker] : [],
       )
-    await expect.poll(() => workers().toSorted(), { timeout: 8000 }).toEqual([1, 2])
+    await expect.poll(() => workers().toSorted()).toEqual([1, 2])
     expect(eventsOf(service, 'config_needs_restart')).toHaveLength(2)
     for (let i = 0; i < 4; i++) expect((await ask(service, '/errors')).text).toContain('Engines')
     configure({ workers: 2, brandin: {} })
     const refusing = () => new Set(eventsOf(service, 'config_refused').map(({ worker }) => worker))
-    await expect.poll(() => refusing().size, { timeout: 8000 }).toBe(2)
+    await expect.poll(() => refusing().size).toBe(2)
     for (let i = 0; i < 4; i++) {
       expect((await ask(service, '/readyz')).json).toEqual({
         status: 'ready',
@@ -167,9 +167,7 @@ describe('on a SQLite file', () => {
     await limit(String(open))
     kill(before[1])
     const reasons = () => eventsOf(service, 'worker_lost').map(({ reason }) => reason)
-    await expect
-      .poll(() => reasons().slice(lost).join(), { timeout: 15_000 })
-      .toMatch(/SIGKILL.*too many open files/)
+    await expect.poll(() => reasons().slice(lost).join()).toMatch(/SIGKILL.*too many open files/)
     // The primary process accepts no new connection at its limit. The worker answers on its own.
     expect((await others()).status).toBe(200)
     await limit('4096')

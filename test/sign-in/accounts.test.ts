@@ -3,6 +3,7 @@
 import { expect, test } from 'vitest'
 import { linesIn, readLine } from '../../src/commands/account-lines.ts'
 import { foldUsername, newAccountId, profileSchema, typedName } from '../../src/sign-in/account.ts'
+import { cpuTimeOf } from '../support/cpu.ts'
 import { placesOf } from '../support/some-of.ts'
 
 test('a subject is usr_ and 26 random characters: at every position all are equally frequent', () => {
@@ -154,14 +155,14 @@ test.each([
   expect(profileSchema.parse({ username: 'ada', email }).email).toBe(email)
 })
 
-test('an address is validated in linear time', () => {
-  const began = performance.now()
-  for (const text of ['a.', 'a@', '"\\', ' ', '-', '@['].map(part => part.repeat(100_000))) {
-    for (const email of [text, `a@${text}`, `"${text}`, `a${text}b`]) {
+test('an address is validated in linear time', async () => {
+  const texts = ['a.', 'a@', '"\\', ' ', '-', '@['].map(part => part.repeat(100_000))
+  const emails = texts.flatMap(text => [text, `a@${text}`, `"${text}`, `a${text}b`])
+  const took = await cpuTimeOf(() => {
+    for (const email of emails)
       expect(profileSchema.safeParse({ username: 'ada', email }).success).toBe(false)
-    }
-  }
-  expect(performance.now() - began).toBeLessThan(5_000)
+  })
+  expect(took).toBeLessThan(5_000)
 })
 
 test.each([

@@ -239,11 +239,11 @@ test('a password of Sentinel that changes while no connection stands is used', a
         () => 'works',
         () => 'unavailable',
       )
-    await expect.poll(state, { timeout: 5000 }).toBe('unavailable')
+    await expect.poll(state).toBe('unavailable')
     await setTimeout(1000)
     expect(await state()).toBe('unavailable')
     writeFileSync(sentinel_password_file, 'changed-CANARY')
-    await expect.poll(state, { timeout: 5000 }).toBe('works')
+    await expect.poll(state).toBe('works')
   } finally {
     ofServer.disconnect()
     ofSentinel.disconnect()
@@ -303,8 +303,8 @@ describe('one Redis', () => {
     await put(inUrl, 'here', bytes('two'), {})
     await operator.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes')
     const read = (of: Store) => text(of, 'here').catch(() => 'away')
-    await expect.poll(() => read(store), { timeout: 5000 }).toBe('three')
-    await expect.poll(() => read(inUrl), { timeout: 5000 }).toBe('two')
+    await expect.poll(() => read(store)).toBe('three')
+    await expect.poll(() => read(inUrl)).toBe('two')
     expect(await operator.dbsize()).toBe(0)
   })
 

@@ -37,6 +37,12 @@ function operatorOf(url: string): Redis {
   return operator
 }
 
+/** Why a write is refused: at the limit of the confirmation, or, on a machine that hangs, at that of any answer. */
+const UNCONFIRMED = [
+  'Redis: no replica has confirmed the write',
+  'Redis: there was no answer in 900 ms',
+]
+
 /** The number of calls of a Redis command. */
 async function calls(operator: Redis, command: string): Promise<number> {
   const stats = await operator.info('commandstats')
@@ -85,11 +91,12 @@ describe('a primary and its replica', () => {
     const { written, kinds } = await kindsOfWrite(store)
     stop()
     try {
-      expect(await refused(put(store, fresh(), bytes('the first'), soon()))).toBeLessThan(1000)
+      const reasons = [await refused(put(store, fresh(), bytes('the first'), soon()))]
       const before = await contents(operator)
-      for (const [name, write] of kinds) expect(await refused(write()), name).toBeLessThan(1000)
-      const together = await Promise.all(kinds.map(([, write]) => refused(write())))
-      expect(Math.max(...together)).toBeLessThan(1000)
+      for (const [, write] of kinds) reasons.push(await refused(write()))
+      reasons.push(...(await Promise.all(kinds.map(([, write]) => refused(write())))))
+      expect(UNCONFIRMED).toEqual(expect.arrayContaining(reasons))
+      expect(reasons).toContain(UNCONFIRMED[0])
       expect(await contents(operator)).toBe(before)
       expect(await text(store, written)).toBe('old')
       expect(await list(store, fresh())).toEqual([])
@@ -97,7 +104,7 @@ describe('a primary and its replica', () => {
       goOn()
     }
     const back = () => put(store, fresh(), bytes('again'), soon()).catch(() => false)
-    await expect.poll(back, { timeout: 5000 }).toBe(true)
+    await expect.poll(back).toBe(true)
     for (const [name, write] of kinds) expect(await write(), name).toBe(true)
   })
 
@@ -159,11 +166,11 @@ describe('a primary and its replica', () => {
       pair.link.turn('stall')
       link.loseNextReply()
       const lost = link.lost()
-      expect(await refused(write()), name).toBeLessThan(2000)
+      await refused(write())
       expect(link.lost(), name).toBe(lost + 1)
       pair.link.turn('pass')
       const back = () => put(store, fresh(), bytes('again'), soon()).catch(() => false)
-      await expect.poll(back, { timeout: 5000 }).toBe(true)
+      await expect.poll(back).toBe(true)
     }
   })
 
@@ -198,7 +205,7 @@ test('writes wait for a replica as soon as it is connected', async () => {
     await put(store, fresh(), bytes('x'), soon())
     return calls(operator, 'wait')
   }
-  await expect.poll(waits, { timeout: 10_000, interval: 200 }).toBeGreaterThan(0)
+  await expect.poll(waits, { interval: 200 }).toBeGreaterThan(0)
   replica.link.turn('stall')
   await refused(put(store, fresh(), bytes('x'), soon()))
 })
@@ -214,7 +221,7 @@ test('writes do not wait for a replica that still loads its first copy', async (
   onTestFinished(() => replica.stop())
   const operator = operatorOf(primary.url)
   const replication = () => operator.info('replication')
-  await expect.poll(replication, { timeout: 10_000 }).toMatch(/slave0:.*state=online,offset=0/)
+  await expect.poll(replication).toMatch(/slave0:.*state=online,offset=0/)
   const store = await open(primary.url)
   expect(await put(store, fresh(), bytes('x'), soon())).toBe(true)
   expect(await replication()).toMatch(/slave0:.*offset=0/)
@@ -336,7 +343,8 @@ describe('a Cluster', () => {
     const hung = first.replica.pid
     process.kill(hung, 'SIGSTOP')
     try {
-      expect(await refused(put(store, keyOf(first), bytes('x'), soon()))).toBeLessThan(1000)
+      const reason = await refused(put(store, keyOf(first), bytes('x'), soon()))
+      expect(UNCONFIRMED).toContain(reason)
       await refused(remove(store, key, now() + 60))
       for (const shard of others) {
         expect(await put(store, keyOf(shard), bytes('x'), soon())).toBe(true)
@@ -346,7 +354,7 @@ describe('a Cluster', () => {
       process.kill(hung, 'SIGCONT')
     }
     const back = () => put(store, keyOf(first), bytes('x'), soon()).catch(() => false)
-    await expect.poll(back, { timeout: 5000 }).toBe(true)
+    await expect.poll(back).toBe(true)
   })
 
   test('a promoted replica has all acknowledged writes', async () => {
@@ -362,6 +370,6 @@ describe('a Cluster', () => {
     await refused(put(store, keyOf(lost), bytes('x'), soon()))
     await lost.master.start()
     const back = () => put(store, keyOf(lost), bytes('x'), soon()).catch(() => false)
-    await expect.poll(back, { timeout: 20_000, interval: 200 }).toBe(true)
+    await expect.poll(back, { interval: 200 }).toBe(true)
   })
 })

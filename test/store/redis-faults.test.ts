@@ -1,74 +1,73 @@
-// Real faults of Redis and of the connection to it.
+// Real faults of Redis and of the connection to it. How long an answer takes is in test/timed/faults.test.ts.
 
 import { Redis } from 'ioredis'
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { openInstallation } from '../../src/store/open.ts'
 import { reasonOf } from '../../src/store/reasons.ts'
 import { openRedisStore } from '../../src/store/redis/store.ts'
-import type { Store } from '../../src/store/store.ts'
+import { type Store, StoreUnavailable } from '../../src/store/store.ts'
 import { type Link, startLink } from '../support/link.ts'
 import { PATIENCE_MS } from '../support/patience.ts'
-import { type RedisServer, startRedis } from '../support/redis.ts'
+import { openPatientStore, type RedisServer, startRedis } from '../support/redis.ts'
 import { consume, list, put, refused, remove } from './operations.ts'
-import { bytes, fresh, now } from './store-suite.ts'
+import { bytes, fresh, now, text } from './store-suite.ts'
 
 let server: RedisServer
+/** Waits long for an answer: the disk of a busy machine may hold a write for seconds. */
 let store: Store
+/** Has the time limit of the product. */
+let hasty: Store
 beforeAll(async () => {
   server = await startRedis({ settings: ['--appendfsync', 'always'] })
-  store = await openRedisStore(server.url)
+  store = await openPatientStore(server.url)
+  hasty = await openRedisStore(server.url)
 })
 afterAll(async () => {
   await store.close()
+  await hasty.close()
   await server.stop()
 })
 
-const OPERATIONS: [string, (key: string) => Promise<unknown>][] = [
-  ['get', key => store.get(key)],
-  ['list', key => list(store, key)],
-  ['put', key => put(store, key, bytes('x'), { expires: now() + 60, indexes: [fresh()] })],
-  ['consume', key => consume(store, key, now())],
-  ['remove', key => remove(store, key, now() + 60)],
-  ['getMany', key => store.getMany([key])],
+const OPERATIONS: ((key: string) => Promise<unknown>)[] = [
+  key => hasty.get(key),
+  key => list(hasty, key),
+  key => put(hasty, key, bytes('x'), { expires: now() + 60, indexes: [fresh()] }),
+  key => consume(hasty, key, now()),
+  key => remove(hasty, key, now() + 60),
+  key => hasty.getMany([key]),
 ]
 
-async function recovered(key: string) {
-  const started = performance.now()
-  const both = () => Promise.all([store.get(key), remove(store, fresh(), now())])
-  await expect
-    .poll(() => both().catch(() => 'away'), { timeout: 5000 })
-    .toMatchObject([{ key }, false])
-  return performance.now() - started
+/** Resolves when both connections of the store, to read from and to write on, work. */
+async function untilBack(store: Store) {
+  const both = () => Promise.all([store.get(fresh()), remove(store, fresh(), now())])
+  await expect.poll(() => both().catch(() => 'away')).toEqual([undefined, false])
 }
 
-test('when Redis is killed, every operation fails within a second, and works again within five', async () => {
+test('when Redis is killed, every operation fails, and works again when it is back', async () => {
   const key = fresh()
   await put(store, key, bytes('kept'), { expires: now() + 600 })
   await server.kill('SIGKILL')
-  for (const [, ask] of OPERATIONS) expect(await refused(ask(fresh()))).toBeLessThan(1000)
+  for (const ask of OPERATIONS) await refused(ask(fresh()))
   await server.start()
-  expect(await recovered(key)).toBeLessThan(5000)
-  expect(Buffer.from((await store.get(key))?.value ?? []).toString()).toBe('kept')
+  await Promise.all([store, hasty].map(untilBack))
+  expect(await text(hasty, key)).toBe('kept')
 })
 
-test('while Redis hangs, every operation fails within a second, and works again when Redis continues', async () => {
-  const key = fresh()
-  await put(store, key, bytes('kept'), { expires: now() + 600 })
+test('while Redis hangs, every operation fails after 900 ms, and works again when Redis continues', async () => {
   process.kill(server.pid, 'SIGSTOP')
-  const waits = await Promise.all(OPERATIONS.map(([, ask]) => refused(ask(fresh()))))
-  expect(Math.max(...waits)).toBeLessThan(1500)
+  const reasons = await Promise.all(OPERATIONS.map(ask => refused(ask(fresh()))))
   process.kill(server.pid, 'SIGCONT')
-  expect(await recovered(key)).toBeLessThan(5000)
+  expect(new Set(reasons)).toEqual(new Set(['Redis: there was no answer in 900 ms']))
+  await untilBack(hasty)
 })
 
 test('a reply that arrives while this process is busy is no failure of the store', async () => {
   const key = fresh()
   await put(store, key, bytes('kept'), { expires: now() + 600 })
-  const replies = Promise.all([store.get(key), remove(store, fresh(), now())])
+  const replies = Promise.all([hasty.get(key), remove(hasty, fresh(), now())])
   const end = Date.now() + 2000
   while (Date.now() < end);
   expect(await replies).toMatchObject([{ key }, false])
-  expect(await store.get(key)).toMatchObject({ key })
 })
 
 describe('the reply is lost, and the command is retried', () => {
@@ -76,7 +75,7 @@ describe('the reply is lost, and the command is retried', () => {
   let flaky: Store
   beforeAll(async () => {
     link = await startLink(server.url)
-    flaky = await openRedisStore(link.url)
+    flaky = await openPatientStore(link.url)
   })
   afterAll(async () => {
     await flaky.close()
@@ -84,26 +83,41 @@ describe('the reply is lost, and the command is retried', () => {
   })
 
   const ROUNDS = 20
+  /** The rounds of a test whose retry failed: on a busy machine, a connection may not be made in 800 ms. */
+  let unanswered = 0
+  beforeEach(async () => {
+    unanswered = 0
+    await untilBack(flaky)
+  })
+
+  /** The result of a change whose reply is lost. Undefined if the retry failed, too. */
+  async function retried<T>(change: () => Promise<T>): Promise<T | undefined> {
+    link.loseNextReply()
+    try {
+      return await change()
+    } catch (error) {
+      expect(error).toBeInstanceOf(StoreUnavailable)
+      unanswered++
+      await untilBack(flaky)
+      return undefined
+    }
+  }
+
   test.each([
     ['put', (key: string) => put(flaky, key, bytes('new'), { expires: now() + 60, version: 1 })],
     ['consume', (key: string) => consume(flaky, key, now())],
     ['remove', (key: string) => remove(flaky, key, now() + 60)],
   ])('%s returns its result, and is done once', async (_, change) => {
     const before = link.lost()
-    let refused = 0
     for (let round = 0; round < ROUNDS; round++) {
       const key = fresh()
       await put(store, key, bytes('old'), { expires: now() + 60 })
-      link.loseNextReply()
-      // On a busy machine, the time limit may end before the retry.
-      const result = await change(key).catch(() => 'refused')
-      if (result === 'refused') refused++
-      else expect(result, `round ${round}`).toBe(true)
+      expect((await retried(() => change(key))) ?? true, `round ${round}`).toBe(true)
       expect(await store.get(key)).toMatchObject({ version: 2 })
       expect(await change(key), `round ${round}, again`).toBe(false)
     }
     expect(link.lost() - before).toBe(ROUNDS)
-    expect(refused).toBeLessThan(ROUNDS / 5)
+    expect(unanswered).toBeLessThan(ROUNDS / 5)
   })
 
   test.each([
@@ -129,15 +143,15 @@ describe('the reply is lost, and the command is retried', () => {
     for (let round = 0; round < ROUNDS; round++) {
       const [taken, ...keys] = Array.from({ length: 20 }, fresh) as [string, ...string[]]
       await put(store, taken, bytes('old'), { expires: now() + 60 })
-      link.loseNextReply()
       const add = (key: string) =>
         put(flaky, key, bytes('new'), { expires: now() + 60, version: 0 })
-      const written = await Promise.all([taken, ...keys].map(add))
-      expect(written, `round ${round}`).toEqual([false, ...keys.map(() => true)])
-      expect(await store.get(taken)).toMatchObject({ version: 1 })
-      for (const key of keys) expect(await store.get(key)).toMatchObject({ version: 1 })
+      const written = await retried(() => Promise.all([taken, ...keys].map(add)))
+      if (written) expect(written, `round ${round}`).toEqual([false, ...keys.map(() => true)])
+      for (const key of [taken, ...keys])
+        expect(await store.get(key), `round ${round}`).toMatchObject({ version: 1 })
     }
     expect(link.lost() - before).toBe(ROUNDS)
+    expect(unanswered).toBeLessThan(ROUNDS / 5)
   })
 })
 
@@ -149,7 +163,7 @@ test('out of memory, removals succeed, and new records are refused', async () =>
   await operator.config('SET', 'maxmemory', '100kb')
   try {
     const options = { expires: now() + 60, indexes: [index] }
-    expect(await refused(put(store, fresh(), bytes('x'), options))).toBeLessThan(1000)
+    expect(await refused(put(store, fresh(), bytes('x'), options))).toMatch(/^Redis: OOM /)
     expect(await remove(store, gone, now() + 60)).toBe(true)
     expect(await store.get(gone)).toMatchObject({ key: gone, version: 2 })
     // The retry of a write that was refused without a replica.
@@ -178,7 +192,7 @@ test('every key has a lifetime, and so has its index', async () => {
   const keys = await operator.keys('*')
   expect(keys.length).toBeGreaterThan(20)
   for (const key of keys) expect(await operator.ttl(key), key).toBeGreaterThan(-1)
-  await expect.poll(() => operator.dbsize(), { timeout: 6000 }).toBe(0)
+  await expect.poll(() => operator.dbsize()).toBe(0)
   await Promise.all([operator.quit(), store.close()])
   await own.stop()
 })

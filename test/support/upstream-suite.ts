@@ -287,7 +287,7 @@ export function upstreamSuite(startIssuer: StartIssuer, timeout?: number) {
     await signIn(visit)
     expect(await isSignedIn(visit)).toBe(true)
     await issuer.endSessions('ada')
-    await expect.poll(() => isSignedIn(visit), { timeout: 20_000 }).toBe(false)
+    await expect.poll(() => isSignedIn(visit)).toBe(false)
   })
 
   test('a sign-out of Usher alone leaves the session of the issuer', async () => {
