@@ -185,13 +185,13 @@ test('every key has a lifetime, and so has its index', async () => {
   const store = await openRedisStore(own.url)
   for (let i = 0; i < 50; i++) {
     const key = fresh()
-    await put(store, key, bytes('x'), { expires: now() + 2, indexes: ['tokens', 'grants'] })
+    await put(store, key, bytes('x'), { expires: now() + 4, indexes: ['tokens', 'grants'] })
     if (i % 2) await consume(store, key, now())
-    if (i % 3) await remove(store, key, now() + 2)
+    if (i % 3) await remove(store, key, now() + 4)
   }
   const keys = await operator.keys('*')
   expect(keys.length).toBeGreaterThan(20)
-  for (const key of keys) expect(await operator.ttl(key), key).toBeGreaterThan(-1)
+  for (const key of keys) expect(await operator.ttl(key), key).not.toBe(-1)
   await expect.poll(() => operator.dbsize()).toBe(0)
   await Promise.all([operator.quit(), store.close()])
   await own.stop()

@@ -1,7 +1,6 @@
 // The contract of src/store/store.ts, which every implementation of a store fulfils.
 
 import { randomBytes } from 'node:crypto'
-import { setTimeout as sleep } from 'node:timers/promises'
 import pLimit from 'p-limit'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { Entry, Store } from '../../src/store/store.ts'
@@ -376,53 +375,48 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
 
     // These tests wait for the clock at the same time.
     describe.concurrent('as time passes', () => {
-      test('an expired record leaves no consumption and no index to its successor', async () => {
+      test('an expired record leaves no consumption and no index to its successor', async ({
+        expect,
+      }) => {
         const [key, index] = [fresh(), fresh()]
-        await put(store, key, bytes('old'), { expires: now() + 1, indexes: [index] })
-        await consume(store, key, now())
-        await until(async () => (await store.get(key)) === undefined)
+        await put(store, key, bytes('old'), { expires: now() + 3, indexes: [index] })
+        expect(await consume(store, key, now())).toBe(true)
+        await expect.poll(() => store.get(key)).toBeUndefined()
         await put(store, key, bytes('new'), {})
         expect(await list(store, index)).toEqual([])
         expect(await consume(store, key, now())).toBe(true)
       })
 
-      test('a record has the lifetime of its last write', async () => {
+      test('a record has the lifetime of its last write', async ({ expect }) => {
         const [short, long] = [fresh(), fresh()]
-        await put(store, long, bytes('one'), { expires: now() + 1 })
-        await put(store, long, bytes('two'), { expires: now() + 60 })
+        const soon = now() + 3
+        await put(store, long, bytes('one'), { expires: soon })
+        expect(await put(store, long, bytes('two'), { expires: now() + 60 })).toBe(true)
         await put(store, short, bytes('one'), { expires: now() + 60 })
-        expect(await put(store, short, bytes('two'), { expires: now() + 2 })).toBe(true)
-        await until(async () => (await store.get(short)) === undefined)
+        expect(await put(store, short, bytes('two'), { expires: soon })).toBe(true)
+        await expect.poll(now).toBeGreaterThan(soon)
+        expect(await store.get(short)).toBeUndefined()
         expect(await text(store, long)).toBe('two')
       })
 
-      test('a tombstone refuses writes until it expires', async () => {
+      test('a tombstone refuses writes until it expires', async ({ expect }) => {
         const [short, long] = [fresh(), fresh()]
         await put(store, short, bytes('x'), {})
         await put(store, long, bytes('x'), {})
-        await remove(store, short, now() + 2)
+        await remove(store, short, now() + 3)
         await remove(store, long, now() + 60)
-        await until(() => put(store, short, bytes('late'), {}))
+        await expect.poll(() => put(store, short, bytes('late'), {})).toBe(true)
         expect(await put(store, long, bytes('late'), {})).toBe(false)
       })
 
-      test('an index keeps a record that is written again without it', async () => {
+      test('an index keeps a record that is written again without it', async ({ expect }) => {
         const [key, other, index] = [fresh(), fresh(), fresh()]
         await put(store, key, bytes('one'), { expires: now() + 3, indexes: [index] })
         await put(store, other, bytes('one'), { expires: now() + 3, indexes: [index] })
         await put(store, key, bytes('two'), { expires: now() + 60 })
-        await until(async () => (await store.get(other)) === undefined)
+        await expect.poll(() => store.get(other)).toBeUndefined()
         expect(await names(index)).toEqual([key])
       })
     })
   })
-}
-
-/** Waits until a condition is true. */
-async function until(condition: () => Promise<boolean>, patience = 5000): Promise<void> {
-  const end = Date.now() + patience
-  while (!(await condition())) {
-    if (Date.now() > end) throw new Error('it never came true')
-    await sleep(50)
-  }
 }
