@@ -78,8 +78,8 @@ const NEEDED = [
   String.raw`\p{RGI_Emoji_Tag_Sequence}`,
   String.raw`(?<=\p{scx=Han})[\uFE00-\uFE02\u{E0100}-\u{E01EF}]`,
   String.raw`(?<=\p{scx=Mong})[\u180B-\u180F]`,
-].join('|')
-const NEEDED_CHARACTERS = new RegExp(NEEDED, 'gv')
+]
+const NEEDED_CHARACTERS = new RegExp(`(${NEEDED.join('|')})`, 'gv')
 
 /**
  * Invisible characters, and those that change line or direction. DI:
@@ -88,20 +88,22 @@ const NEEDED_CHARACTERS = new RegExp(NEEDED, 'gv')
  * U+FE0F say whether a symbol is shown as text or as an emoji.
  */
 const INVISIBLE =
-  /[[\p{C}\p{Zl}\p{Zp}\p{DI}\u2800\uFFFC\u{1D159}]--[\uFE0E\uFE0F]]/v
-
-/** Each of these finds what is needed first, as the group `needed`. */
-const orNeeded = (pattern: string) =>
-  new RegExp(`(?<needed>${NEEDED})|${pattern}`, 'gv')
-const INVISIBLE_OR_NEEDED = orNeeded(INVISIBLE.source)
-const CONTROL = /[[\p{C}\p{Zl}\p{Zp}]--\n]/v
-const CONTROL_OR_NEEDED = orNeeded(CONTROL.source)
+  /[[\p{C}\p{Zl}\p{Zp}\p{DI}\u2800\uFFFC\u{1D159}]--[\uFE0E\uFE0F]]/gv
+const CONTROL = /[[\p{C}\p{Zl}\p{Zp}]--\n]/gv
+/**
+ * Joiners, direction marks, byte order marks: keyboards and directories add
+ * them unseen.
+ */
+const ZERO_WIDTH = /[\u00AD\u200B-\u200F\u2060\uFEFF]/gv
 
 /**
  * Burmese and Tibetan put up to six marks on a letter. Marks for all scripts
  * are put on others to cover lines.
  */
 const MANY_MARKS = /[\p{M}&&\p{sc=Zinh}]{4}|\p{M}{8}/v
+
+/** `RegExp.test` would begin where the last match of a global one ended. */
+const isIn = (text: string, pattern: RegExp) => text.search(pattern) >= 0
 
 /**
  * The characters of a text, as Unicode counts them: an emoji is one or a few.
@@ -125,8 +127,8 @@ export function displayTextProblem(
     return `is at most ${maxLength} characters long`
   }
   if (
-    INVISIBLE.test(text) &&
-    INVISIBLE.test(text.replace(NEEDED_CHARACTERS, ''))
+    isIn(text, INVISIBLE) &&
+    isIn(text.replace(NEEDED_CHARACTERS, ''), INVISIBLE)
   ) {
     return 'has no control characters, line breaks or invisible characters'
   }
@@ -138,13 +140,16 @@ export function displayTextProblem(
     : undefined
 }
 
-/**
- * Joiners, direction marks, byte order marks: keyboards and directories add
- * them unseen.
- */
-const ZERO_WIDTH = String.raw`[\u00AD\u200B-\u200F\u2060\uFEFF]`
-const ALL_ZERO_WIDTH = new RegExp(ZERO_WIDTH, 'gv')
-const ZERO_WIDTH_OR_NEEDED = orNeeded(ZERO_WIDTH)
+/** Replaces what the pattern finds, except for what the text needs. */
+function replaceSpare(text: string, pattern: RegExp, by: string): string {
+  // Most texts have nothing of it. The search for what they need takes longer.
+  if (!isIn(text, pattern)) return text
+  // Every second part is a match: that of the group.
+  const parts = text.split(NEEDED_CHARACTERS)
+  return parts
+    .map((part, i) => (i % 2 ? part : part.replace(pattern, by)))
+    .join('')
+}
 
 const withoutSpareSpaces = (text: string) => text.replace(/\s+/g, ' ').trim()
 
@@ -153,40 +158,27 @@ const withoutSpareSpaces = (text: string) => text.replace(/\s+/g, ' ').trim()
  * without spaces at its ends.
  */
 export const tidy = (text: string) =>
-  withoutSpareSpaces(text.replace(ALL_ZERO_WIDTH, ''))
+  withoutSpareSpaces(text.replace(ZERO_WIDTH, ''))
 
 /**
  * Returns the name of a person or thing without spare spaces and zero-width
  * characters that it does not need.
  */
 export const tidyName = (text: string) =>
-  withoutSpareSpaces(text.replace(ZERO_WIDTH_OR_NEEDED, '$<needed>'))
+  withoutSpareSpaces(replaceSpare(text, ZERO_WIDTH, ''))
 
 /**
  * Returns a text of users, clients or issuers that cannot control the terminal
  * (CWE-150): `?` replaces what could. Line breaks stay.
  */
-export function forTerminal(text: string): string {
-  // Most texts have no control character. The replacement takes longer than this
-  // test: it also looks for characters that scripts and emoji need.
-  if (!CONTROL.test(text)) return text
-  return text.replace(
-    CONTROL_OR_NEEDED,
-    (_found, needed?: string) => needed ?? '?',
-  )
-}
+export const forTerminal = (text: string) => replaceSpare(text, CONTROL, '?')
 
 /**
  * Returns a name that a user typed, as pages show it: a space replaces what
  * cannot be shown.
  */
 export const shownName = (text: string) =>
-  withoutSpareSpaces(
-    tidyName(text).replace(
-      INVISIBLE_OR_NEEDED,
-      (_found, needed?: string) => needed ?? ' ',
-    ),
-  )
+  withoutSpareSpaces(replaceSpare(tidyName(text), INVISIBLE, ' '))
 
 /** The longest emoji, a family with skin colours, has fewer. */
 const MAX_GRAPHEME_UNITS = 64
