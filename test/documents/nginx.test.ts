@@ -12,7 +12,7 @@ import { signIn } from '../support/sign-ins.ts'
 const FAMILIES = 6
 const ROUNDS = 3
 /** Of each client, which so finds connections that were idle for a moment. */
-const PAUSE_MS = 10
+const PAUSE_MS = 60
 const folder = temporaryFolder()
 
 let issuer: string

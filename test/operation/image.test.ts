@@ -350,7 +350,7 @@ test('three nodes are replaced under load, and no request fails', async () => {
 
   const signedIn = await signInDemo({ issuer, stderr: () => nodes[0]?.stderr() ?? '' }, 6)
   const families = signedIn.map(({ refresh_token }) => refresh_token)
-  const load = startLoad(issuer, ports, families, 20)
+  const load = startLoad(issuer, ports, families, 100)
   for (const [i, port] of ports.entries()) {
     expect(await nodes[i]?.stop()).toBe(0)
     nodes[i] = await start(port)

@@ -59,7 +59,7 @@ test('no request fails during the change, and afterwards the old secret cannot d
   const issuer = environment().USHER_ISSUER
   const families = await signIn(issuer, 4)
   const tokens = families.map(({ refresh_token }) => refresh_token)
-  const load = startLoad(issuer, ports, tokens, 20)
+  const load = startLoad(issuer, ports, tokens, 100)
   const restart = async () => {
     for (const port of ports) {
       expect(await nodes.get(port)?.stop()).toBe(0)

@@ -3,12 +3,13 @@
 
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import type { BrowserContextOptions } from 'playwright-core'
+import type { BrowserContextOptions, Page } from 'playwright-core'
 import { launchChromium } from '../support/chromium.ts'
 import { createPreview, type Preview } from '../support/preview.ts'
 
 const LIGHT = { colorScheme: 'light', viewport: { width: 900, height: 640 } } as const
 const DARK = { ...LIGHT, colorScheme: 'dark' } as const
+const NARROW = { ...LIGHT, viewport: { width: 520, height: 680 } }
 const PHONE = { colorScheme: 'light', viewport: { width: 360, height: 640 } } as const
 type Look = Pick<BrowserContextOptions, 'colorScheme'> & {
   viewport: { width: number; height: number }
@@ -137,16 +138,18 @@ const [tag = 'en', folder = join(import.meta.dirname, '../../docs/pages'), group
 const browser = await launchChromium()
 mkdirSync(folder, { recursive: true })
 
+/** The page of each look: another one would start processes of Chromium. */
+const pages = new Map<Look, Page>()
+
 /** Takes a screenshot of a page. Returns it as a data: URL. */
 async function picture(preview: Preview, name: string, look: Look) {
-  const context = await browser.newContext(look)
-  const page = await context.newPage()
+  const page = pages.get(look) ?? (await browser.newPage(look))
+  pages.set(look, page)
   await preview.open(page, tag, name)
   const full = await page.evaluate<number>('document.documentElement.scrollHeight')
   const { width } = look.viewport
   const clip = { x: 0, y: 0, width, height: Math.min(full, MAX_HEIGHT_PX) }
   const taken = await page.screenshot({ fullPage: true, clip })
-  await context.close()
   return `data:image/png;base64,${taken.toString('base64')}`
 }
 
@@ -184,8 +187,7 @@ for (const [sheet, [preview, names]] of Object.entries(SHEETS)) {
 }
 const shown: string[] = []
 for (const name of ['sign-in', 'consent', 'account']) {
-  const narrow = { ...LIGHT, viewport: { width: 520, height: 680 } }
-  shown.push(`<img src="${await picture(plain, name, narrow)}" width="400">`)
+  shown.push(`<img src="${await picture(plain, name, NARROW)}" width="400">`)
 }
 await write('readme', `<div>${shown.join('')}</div>`, 'png')
 await browser.close()
