@@ -137,8 +137,7 @@ class LongestFirst extends BaseSequencer {
 }
 
 const alias = { '@node-rs/argon2': join(import.meta.dirname, 'support/argon2.ts') }
-/** More workers than cores: these tests wait for processes and sockets a third of their time. */
-const FAST = { globalSetup: 'test/support/some-of.ts', alias, maxWorkers: 6 }
+const FAST = { globalSetup: 'test/support/some-of.ts', alias }
 
 const project = (name: string, include: string[], more: object = {}, exclude: string[] = []) => ({
   extends: true as const,
@@ -146,7 +145,8 @@ const project = (name: string, include: string[], more: object = {}, exclude: st
     name,
     include,
     exclude: [...configDefaults.exclude, '**/node_modules/**', ...exclude],
-    maxWorkers: 4,
+    // More than cores: the tests wait for processes and sockets a third of their time.
+    maxWorkers: 6,
     ...more,
   },
 })
