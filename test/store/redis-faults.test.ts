@@ -83,7 +83,7 @@ describe('the reply is lost, and the command is retried', () => {
   })
 
   const ROUNDS = 20
-  /** The rounds of a test whose retry failed: on a busy machine, a connection may not be made in 800 ms. */
+  /** The rounds of a test whose retry failed: a machine that hangs may end the first connection, and the second. */
   let unanswered = 0
   beforeEach(async () => {
     unanswered = 0

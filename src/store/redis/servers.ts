@@ -36,6 +36,8 @@ const REPLY_TIMEOUT_MS = 900
  * the command that waits for it is answered then, and not cut off.
  */
 const REFUSAL_MS = 400
+/** A connection must be made so long before the time for a reply ends. */
+const SENDING_MS = 100
 /** Pause before a connection that has ended is made anew. */
 const RECONNECT_PAUSE_MS = 200
 /**
@@ -50,7 +52,6 @@ const DEMOTED = /READONLY|^(LOADING|MASTERDOWN|NOAUTH|ERR WAIT cannot be used)/
 
 /** Times are in milliseconds. Commands have the limit of `inTime`. */
 const OPTIONS = {
-  connectTimeout: 800,
   // Longer than this process may be busy: a connection whose replies wait to be
   // read must not be closed.
   socketTimeout: 3000,
@@ -90,8 +91,8 @@ export async function openServers(
   observe: Observer,
   replyTimeoutMs = REPLY_TIMEOUT_MS,
 ) {
-  const reader = createConnection(url, settings)
-  const writer = createConnection(url, settings)
+  const reader = createConnection(url, settings, replyTimeoutMs)
+  const writer = createConnection(url, settings, replyTimeoutMs)
   const { admit, send } = createSender(observe, replyTimeoutMs)
   const replicate = createReplication(writer, replyTimeoutMs - REFUSAL_MS)
   /**
@@ -176,7 +177,7 @@ export async function openServers(
 
   try {
     for (const connection of [reader, writer]) {
-      await connect(connection)
+      await connect(connection, replyTimeoutMs)
       await requireDatabase(connection, replyTimeoutMs)
       // ioredis may give up while Sentinel fails over.
       connection.on('end', async () => {
@@ -265,10 +266,15 @@ function outageAfter(latest?: Outage): Outage {
  * `redis+cluster://h:p,h:p`, optionally with `user:password@`. `settings` take
  * precedence over it.
  */
-function createConnection(url: string, settings: RedisSettings): Connection {
+function createConnection(
+  url: string,
+  settings: RedisSettings,
+  replyTimeoutMs: number,
+): Connection {
   const { hosts, kind, name, ...credentials } = parseUrl(url)
   const options: RedisOptions = {
     ...OPTIONS,
+    connectTimeout: replyTimeoutMs - SENDING_MS,
     ...credentials,
     ...optionsOf(settings),
   }
@@ -283,7 +289,7 @@ function createConnection(url: string, settings: RedisSettings): Connection {
       redisOptions: options,
       enableOfflineQueue: false,
       clusterRetryStrategy: retryPause,
-      slotsRefreshTimeout: 1000,
+      slotsRefreshTimeout: replyTimeoutMs,
     })
     cluster.on('+node', renew)
     return cluster as Connection
@@ -309,7 +315,10 @@ function createConnection(url: string, settings: RedisSettings): Connection {
  * Connects, or rejects with the reason. A later failure is reported by the
  * command that fails.
  */
-async function connect(connection: Connection): Promise<void> {
+async function connect(
+  connection: Connection,
+  replyTimeoutMs: number,
+): Promise<void> {
   let reason: unknown
   const keepFirst = (error: Error & { lastNodeError?: Error }) => {
     const { lastNodeError: last } = error
@@ -322,7 +331,8 @@ async function connect(connection: Connection): Promise<void> {
   for (const event of ['sentinelError', 'error'])
     connection.on(event, keepFirst)
   try {
-    await inTime(CONNECT_TIMEOUT_MS, connection.connect())
+    const timeout = Math.max(CONNECT_TIMEOUT_MS, replyTimeoutMs)
+    await inTime(timeout, connection.connect())
   } catch (error) {
     connection.disconnect()
     throw reason ?? error
