@@ -3,7 +3,7 @@
 
 import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
-import { usher, usherTest } from '../support/fixtures.ts'
+import { moveClock, usher, usherTest } from '../support/fixtures.ts'
 import {
   copyOf,
   credentials,
@@ -69,6 +69,18 @@ test.each([
   // Grace can still use her own sign-in.
   await grace.browser.open(grace.next)
   expect(grace.browser.page.params.get('code')).toBeTruthy()
+})
+
+test.each([
+  [9, 'cookie'],
+  [10, 'another_browser'],
+])('a page that is opened %i s after it began, without its cookie: %s', async (seconds, title) => {
+  moveClock(0)
+  const { browser } = await open(usher, { client_id: 'first' })
+  moveClock(seconds)
+  const other = new Browser(usher.issuer)
+  await other.open(browser.page.url)
+  expect(other.heading).toBe(words(`error.${title}`))
 })
 
 test('a planted sign-in page does not accept a password, either', async () => {
