@@ -140,9 +140,12 @@ export function displayTextProblem(
     : undefined
 }
 
-/** Replaces what the pattern finds, except for what the text needs. */
+/**
+ * Replaces what the pattern finds, except for the invisible characters that the
+ * text needs.
+ */
 function replaceSpare(text: string, pattern: RegExp, by: string): string {
-  // Most texts have nothing of it. The search for what they need takes longer.
+  // Most texts have no match. The search for needed characters takes longer.
   if (!isIn(text, pattern)) return text
   // Every second part is a match: that of the group.
   const parts = text.split(NEEDED_CHARACTERS)

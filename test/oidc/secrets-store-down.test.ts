@@ -41,10 +41,12 @@ test.beforeAll(async () => {
   await usher.store.close()
 })
 
-/** The answer with its text. How long it takes is in test/timed/faults.test.ts. */
-async function read(answer: Promise<Response>) {
+async function timed(answer: Promise<Response>) {
+  const started = performance.now()
   const response = await answer
-  return { status: response.status, headers: response.headers, text: await response.text() }
+  const text = await response.text()
+  expect(performance.now() - started).toBeLessThan(1000)
+  return { status: response.status, headers: response.headers, text }
 }
 
 const BASIC = `Basic ${Buffer.from(`web:${SECRET}`).toString('base64')}`
@@ -93,7 +95,7 @@ test.for(Object.entries(ENDPOINTS))(
       headers,
       ...(body && { body }),
     })
-    const { status, headers: answered, text } = await read(answer)
+    const { status, headers: answered, text } = await timed(answer)
     expect(status).toBe(503)
     expect(Number(answered.get('retry-after'))).toBeGreaterThan(0)
     expect(answered.get('content-type')).toMatch(/^application\/json/)
@@ -132,7 +134,7 @@ const PAGES: Record<string, () => Promise<Response>> = {
 test.for(Object.entries(PAGES))(
   'without a store, %s is a page that asks the user to wait',
   async ([, request]) => {
-    const { status, headers, text } = await read(request())
+    const { status, headers, text } = await timed(request())
     expect(status).toBe(503)
     expect(Number(headers.get('retry-after'))).toBeGreaterThan(0)
     expect(headers.get('content-type')).toMatch(/^text\/html/)
@@ -142,9 +144,9 @@ test.for(Object.entries(PAGES))(
 )
 
 test('without a store the process is live, and not ready', async () => {
-  const alive = await read(fetch(new URL('/livez', usher.issuer)))
+  const alive = await timed(fetch(new URL('/livez', usher.issuer)))
   expect([alive.status, alive.text]).toEqual([200, '{"status":"alive"}'])
-  const ready = await read(fetch(new URL('/readyz', usher.issuer)))
+  const ready = await timed(fetch(new URL('/readyz', usher.issuer)))
   expect([ready.status, ready.text]).toEqual([503, '{"status":"degraded"}'])
 })
 
@@ -155,7 +157,7 @@ test('without a store, endpoints that do not need it work', async () => {
     '/api/oauth/jwks',
     '/errors',
   ]) {
-    const { status } = await read(fetch(new URL(path, usher.issuer)))
+    const { status } = await timed(fetch(new URL(path, usher.issuer)))
     expect(status, path).toBe(200)
   }
 })

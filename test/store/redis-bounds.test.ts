@@ -8,7 +8,7 @@ import { REDIS_DEFAULTS } from '../../src/store/redis/settings.ts'
 import { openRedisStore } from '../../src/store/redis/store.ts'
 import { type Store, StoreUnavailable } from '../../src/store/store.ts'
 import { openPatientStore, type RedisServer, startRedis } from '../support/redis.ts'
-import { consume, list, put, remove } from './operations.ts'
+import { consume, list, put, remove, untilBack } from './operations.ts'
 import { bytes, fresh, now } from './store-suite.ts'
 
 const BOUND = 2000
@@ -22,7 +22,7 @@ beforeAll(async () => {
   store = await openPatientStore(server.url, REDIS_DEFAULTS, observe)
 })
 beforeEach(async () => {
-  await expect.poll(() => store.get(fresh()).catch(() => 'away')).not.toBe('away')
+  await untilBack(store)
   observed.length = 0
 })
 afterAll(async () => {
@@ -67,8 +67,7 @@ test('on a hung Redis, operations above the limit fail before the others, which 
   expect(observed.length).toBeLessThanOrEqual(3 * BOUND)
   expect(observed.every(([, , failed]) => failed)).toBe(true)
   expect(memory() - before).toBeLessThan(150)
-  const both = () => Promise.all([hasty.get(fresh()), remove(hasty, fresh(), now())])
-  await expect.poll(() => both().catch(() => 'away')).not.toBe('away')
+  await untilBack(hasty)
   await hasty.close()
 })
 

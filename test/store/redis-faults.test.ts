@@ -9,7 +9,7 @@ import { type Store, StoreUnavailable } from '../../src/store/store.ts'
 import { type Link, startLink } from '../support/link.ts'
 import { PATIENCE_MS } from '../support/patience.ts'
 import { openPatientStore, type RedisServer, startRedis } from '../support/redis.ts'
-import { consume, list, put, refused, remove } from './operations.ts'
+import { consume, list, put, refused, remove, untilBack } from './operations.ts'
 import { bytes, fresh, now, text } from './store-suite.ts'
 
 let server: RedisServer
@@ -36,12 +36,6 @@ const OPERATIONS: ((key: string) => Promise<unknown>)[] = [
   key => remove(hasty, key, now() + 60),
   key => hasty.getMany([key]),
 ]
-
-/** Resolves when both connections of the store, to read from and to write on, work. */
-async function untilBack(store: Store) {
-  const both = () => Promise.all([store.get(fresh()), remove(store, fresh(), now())])
-  await expect.poll(() => both().catch(() => 'away')).toEqual([undefined, false])
-}
 
 test('when Redis is killed, every operation fails, and works again when it is back', async () => {
   const key = fresh()
